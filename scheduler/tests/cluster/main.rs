@@ -1,0 +1,7 @@
+//! Real schedulers and real executors, in process, on real SQL.
+//!
+//! One binary, since each links all of DataFusion.
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used)]
+
+mod harness;
+mod oracle;
