@@ -8,18 +8,23 @@ use std::time::Duration;
 use ballista::prelude::SessionContextExt;
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::object_store::{session_config_with_s3_support, session_state_with_s3_support};
-use ballista_event_scheduler::executor::start_in_process;
+use ballista_core::registry::BallistaFunctionRegistry;
+use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_event_sink::bus::{BusGuard, EventBus, EventBusBuilder, ShutdownReport};
 use ballista_event_sink::server::{Scheduler, create_scheduler, serve};
 use ballista_event_sink::{Event, EventData, EventKind, EventSink, SinkError, async_trait};
+use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_executor::new_standalone_executor_from_state;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
-use datafusion::prelude::SessionContext;
+use datafusion::execution::SessionState;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 /// A test that waits longer than this has failed; nothing is measured by it.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Remembers every event. Clones are the same recorder.
 #[derive(Debug, Clone)]
@@ -135,7 +140,7 @@ impl Setup {
         config.external_host = "127.0.0.1".to_owned();
         config.scheduling_policy = self.policy;
         config.override_config_producer = Some(Arc::new(session_config_with_s3_support));
-        config.override_session_builder = Some(Arc::new(session_state_with_s3_support));
+        config.override_session_builder = Some(Arc::new(session_state));
         let config = Arc::new(config);
         let recorder = Recorder::default();
         let (bus, guard) = self.bus.sink("recorder", recorder.clone()).build().unwrap();
@@ -144,7 +149,7 @@ impl Setup {
         tokio::spawn(serve(listener, scheduler.clone()));
         let cluster = Cluster { address, scheduler, bus, guard, recorder };
         for _ in 0..self.executors {
-            start_in_process(self.policy, address, self.vcores).await.unwrap();
+            start_executor(self.policy, address, self.vcores).await;
         }
         cluster.executors_registered(self.executors).await;
         cluster
@@ -172,15 +177,7 @@ impl Cluster {
 
     /// A client session with the TPC-H tables.
     pub async fn client(&self, settings: &[(&str, &str)]) -> SessionContext {
-        let state = session_state_with_s3_support(session_config_with_s3_support()).unwrap();
-        let client = SessionContext::remote_with_state(&format!("df://{}", self.address), state).await.unwrap();
-        for (key, value) in settings {
-            run(&client, &format!("SET {key} = '{value}'")).await.unwrap();
-        }
-        for statement in tables().create_statements() {
-            run(&client, &statement).await.unwrap();
-        }
-        client
+        client(self.address, settings).await
     }
 
     /// Runs a query under a name, and returns its rows and the id of its job.
@@ -201,10 +198,84 @@ impl Cluster {
     }
 }
 
+/// A client session with the TPC-H tables. Neither settings nor tables are jobs.
+pub async fn client(scheduler: SocketAddr, settings: &[(&str, &str)]) -> SessionContext {
+    let state = session_state(session_config_with_s3_support()).unwrap();
+    let client = SessionContext::remote_with_state(&format!("df://{scheduler}"), state).await.unwrap();
+    // A remote session takes no functions over from the state it is made of.
+    client.register_udf(crate::gate::function());
+    let settings = settings.iter().map(|(key, value)| format!("SET {key} = '{value}'"));
+    for statement in settings.chain(tables().create_statements()) {
+        run(&client, &statement).await.unwrap();
+    }
+    client
+}
+
+/// A session that knows [`wait_at`](crate::gate).
+pub fn session_state(config: SessionConfig) -> datafusion::common::Result<SessionState> {
+    session_state_with_s3_support(config).map(crate::gate::register)
+}
+
+/// Starts an executor on the current runtime.
+pub async fn start_executor(policy: TaskSchedulingPolicy, scheduler: SocketAddr, vcores: usize) {
+    let state = session_state(session_config_with_s3_support()).unwrap();
+    if matches!(policy, TaskSchedulingPolicy::PullStaged) {
+        let client = SchedulerGrpcClient::connect(format!("http://{scheduler}")).await.unwrap();
+        new_standalone_executor_from_state(client, vcores, &state).await.unwrap();
+        return;
+    }
+    let config = ExecutorProcessConfig {
+        external_host: Some("127.0.0.1".to_owned()),
+        scheduler_host: "127.0.0.1".to_owned(),
+        scheduler_port: scheduler.port(),
+        port: free_port().await,
+        grpc_port: free_port().await,
+        vcores,
+        task_scheduling_policy: TaskSchedulingPolicy::PushStaged,
+        override_config_producer: Some(Arc::new(session_config_with_s3_support)),
+        override_function_registry: Some(Arc::new(BallistaFunctionRegistry::from(&state))),
+        ..ExecutorProcessConfig::default()
+    };
+    tokio::spawn(async move { start_executor_process(Arc::new(config)).await });
+}
+
+async fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
+}
+
+/// An executor that can be killed: it has a runtime of its own.
+pub struct Mortal {
+    runtime: Option<Runtime>,
+}
+
+impl Mortal {
+    pub async fn start(policy: TaskSchedulingPolicy, scheduler: SocketAddr, vcores: usize) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+        runtime.spawn(async move { start_executor(policy, scheduler, vcores).await }).await.unwrap();
+        Self { runtime: Some(runtime) }
+    }
+
+    /// No more polls, no more answers, no more files.
+    pub fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
 /// Runs a statement; the number of rows it returned.
 pub async fn run(client: &SessionContext, sql: &str) -> Result<usize, String> {
     let frame = client.sql(sql).await.map_err(|e| e.to_string())?;
-    let batches = frame.collect().await.map_err(|e| e.to_string())?;
+    let batches = tokio::time::timeout(PATIENCE, frame.collect())
+        .await
+        .unwrap_or_else(|_| panic!("no result of {sql}"))
+        .map_err(|e| e.to_string())?;
     Ok(batches.iter().map(|batch| batch.num_rows()).sum())
 }
 

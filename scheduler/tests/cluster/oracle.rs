@@ -85,7 +85,7 @@ fn compare(ours: &[Arc<Event>], stock: &[LogRecord], name: &str) {
 }
 
 /// Every StageStart has its StageEnd, and every TaskEnd lies between them.
-fn stages_enclose_tasks(events: &[Arc<Event>], name: &str) {
+pub fn stages_enclose_tasks(events: &[Arc<Event>], name: &str) {
     let mut open = std::collections::HashSet::new();
     let mut seen = 0;
     for event in events {
