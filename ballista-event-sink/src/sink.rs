@@ -14,7 +14,7 @@ use crate::event::Event;
 ///
 /// Anyone. A sink is configured once and registered with [`EventBusBuilder::sink`](crate::bus::EventBusBuilder::sink);
 /// the `ballista-event-sinks` crate has a file, a stdout and a null sink, and a registry that picks sinks by name.
-/// Authors run the functions of [`conformance`](crate::conformance) on theirs.
+/// Authors run the functions of the `conformance` module (a feature of this crate) on theirs.
 ///
 /// # Who calls
 ///

@@ -48,7 +48,7 @@ pub struct EventArgs {
     #[arg(long, value_name = "EVENTS", default_value_t = DEFAULT_QUEUE_CAPACITY as u32,
         value_parser = clap::value_parser!(u32).range(1..), env = "BALLISTA_EVENT_QUEUE_CAPACITY")]
     pub event_queue_capacity: u32,
-    /// What happens when a queue is full: drop-newest, drop-oldest, or block[:MILLISECONDS], which holds the scheduler up
+    /// What happens when a queue is full: drop-newest, drop-oldest, block or block:MILLISECONDS (holds the scheduler up)
     #[arg(long, value_name = "POLICY", default_value_t = OverflowPolicy::default(), env = "BALLISTA_EVENT_QUEUE_POLICY")]
     pub event_queue_policy: OverflowPolicy,
     /// Seconds that the sinks have to finish when the scheduler is told to stop

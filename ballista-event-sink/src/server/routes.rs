@@ -82,7 +82,7 @@ fn grpc(scheduler: &Arc<Scheduler>) -> Router {
 fn flight_sql(
     scheduler: &Arc<Scheduler>,
     proxy: BallistaFlightProxyService,
-) -> ballista_flight_sql::BallistaFlightSqlService {
+) -> ballista_flight_sql::BallistaFlightSqlService<Scheduler> {
     let mut service = ballista_flight_sql::BallistaFlightSqlService::new(Arc::clone(scheduler), proxy);
     if let Some(authenticator) = scheduler.state.config.override_flight_sql_authenticator.clone() {
         service = service.with_authenticator(authenticator);

@@ -31,32 +31,31 @@ struct Standalone {
 
 impl Standalone {
     fn start(args: &[&str]) -> Self {
-        let mut child = command()
+        let (lines, log) = mpsc::channel();
+        let child = command()
             .args(["--standalone", "--standalone-vcores", "2", "--bind-host", "127.0.0.1", "--bind-port", "0"])
             .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let (lines, log) = mpsc::channel();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut scheduler = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)), log };
+        let stderr = BufReader::new(scheduler.child.stderr.take().unwrap());
         std::thread::spawn(move || {
             for line in stderr.lines() {
                 // Nobody may be interested any more.
                 let _ = lines.send(line.unwrap());
             }
         });
-        let (mut address, mut has_executor) = (None, false);
-        loop {
-            let line = log.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("not started: {e}"));
+        let mut has_executor = false;
+        while scheduler.address.port() == 0 || !has_executor {
+            let line = scheduler.log.recv_timeout(PATIENCE).unwrap_or_else(|e| panic!("not started: {e}"));
             if let Some((_, found)) = line.split_once("with event sinks listening on ") {
-                address = found.trim().parse().ok();
+                scheduler.address = found.trim().parse().unwrap();
             }
             has_executor |= line.contains("standalone executor");
-            if let (Some(address), true) = (address, has_executor) {
-                return Self { child, address, log };
-            }
         }
+        scheduler
     }
 
     /// Sends a signal, and waits for the end. Returns the exit code and what was logged since the start.
@@ -65,6 +64,15 @@ impl Standalone {
         assert!(killed.success());
         let status = self.child.wait().unwrap();
         (status.code(), self.log.iter().collect())
+    }
+}
+
+/// A test that fails leaves no scheduler behind.
+impl Drop for Standalone {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
