@@ -27,7 +27,8 @@ use std::time::Duration;
 use crate::bus::EventBus;
 use crate::event::{
     DroppedEvents, Event, EventData, EventKind, ExecutorRegistered, ExecutorRemoved, JobEnd, JobEndStatus, JobIndex,
-    JobQueued, JobStart, RawJson, StageEnd, StageStart, StageStatus, TaskEnd, TaskEndMetrics, TaskStatus,
+    JobPlanRevision, JobQueued, JobStart, PlanChange, RawJson, StageEnd, StageStart, StageStatus, TaskEnd,
+    TaskEndMetrics, TaskStatus,
 };
 use crate::sink::{EventSink, SinkError};
 
@@ -82,7 +83,10 @@ pub async fn check_delivery(make: impl Fn() -> Box<dyn EventSink>, read: impl Fn
 
 async fn takes_every_kind(mut sink: Box<dyn EventSink>) {
     let mut events = sample_cluster();
-    events.extend(sample_job(&fresh_job_id(), 1));
+    let job_id = fresh_job_id();
+    events.extend(sample_job(&job_id, 1));
+    // Behind the JobStart.
+    events.insert(events.len() - 4, sample_plan_revision(&job_id));
     for kind in EventKind::ALL {
         assert!(events.iter().any(|event| event.kind() == kind), "no sample of {kind}");
     }
@@ -233,6 +237,24 @@ pub fn sample_job(job_id: &str, tasks: u32) -> Vec<Arc<Event>> {
     life.push(EventData::StageEnd(stage_end));
     life.push(EventData::JobEnd(Box::new(sample_end(job_id))));
     life.into_iter().map(|data| Arc::new(Event::of_job(job_id, data))).collect()
+}
+
+/// A plan revision as an adaptive job has them; [`sample_job`] is a static one.
+pub fn sample_plan_revision(job_id: &str) -> Arc<Event> {
+    let broadcast = PlanChange::JoinResolved {
+        operator: "HashJoinExec".to_owned(),
+        mode: Some("CollectLeft".to_owned()),
+        join_type_before: "Inner".to_owned(),
+        join_type_after: "Inner".to_owned(),
+    };
+    let revision = JobPlanRevision {
+        revision: 1,
+        trigger_stage_id: Some(0),
+        at: 1_764_565_201_200,
+        plan: "AdaptiveDatafusionExec: is_final=false, plan_id=3, stage_id=pending, stage_resolved=false\n".to_owned(),
+        changes: vec![broadcast, PlanChange::Coalesced { stage_id: Some(0), partitions: 1, of: 4 }],
+    };
+    Arc::new(Event::of_job(job_id, EventData::JobPlanRevision(revision)))
 }
 
 fn sample_task(stage_id: u32, task_id: u32) -> TaskEnd {

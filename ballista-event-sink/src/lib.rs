@@ -41,6 +41,7 @@ pub mod bus;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod event;
+mod plan;
 pub mod rest;
 pub mod server;
 pub mod sink;

@@ -1,11 +1,15 @@
-//! The scheduler's REST API with two corrections, so that what is served live is what JobEnd stores.
+//! The scheduler's REST API, with what the tap knows added, and two corrections.
 //!
+//! - `/api/job/{job_id}`: `physical_plan` is the plan as submitted, for static and adaptive jobs alike. Added are
+//!   `adaptive`, `replans`, and for adaptive jobs `final_physical_plan`, the plan after the latest replan, and
+//!   `diverged_stages` where there are any. `/api/jobs` has `adaptive` and `replans`.
 //! - A cancelled job reads `Cancelled`. Stock knows no such status: a job that a user cancelled reads `Failed`, with
 //!   the message `Failed: Cancelled`.
 //! - A job's configuration has its keys in order. Stock serves them in the order of a hash table, another one for each
 //!   request, and sorts them only in its event log.
 //!
-//! The live API and the copy that JobEnd stores both come through here. All other bytes pass as they are.
+//! The live API and the copy that JobEnd stores both come through here, so they are the same bytes. All else passes as
+//! it is.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,8 +18,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::Request;
-use axum::middleware::{Next, from_fn};
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use ballista_scheduler::api::get_routes;
 use ballista_scheduler::scheduler_server::SchedulerServer;
@@ -26,6 +30,9 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::event::RawJson;
+use crate::tap::{JobPlans, Plans, Tap};
+
 /// The status of a job that a user cancelled.
 pub(crate) const CANCELLED: &str = "Cancelled";
 /// The status of a job that failed.
@@ -33,51 +40,71 @@ pub(crate) const FAILED: &str = "Failed";
 /// What stock makes of a cancelled job.
 const STOCK_CANCELLED: &str = "Failed: Cancelled";
 
-/// The stock REST routes of a scheduler, corrected.
-pub fn routes<T, U>(scheduler: Arc<SchedulerServer<T, U>>) -> Router
+/// The stock REST routes of a scheduler, with what its tap knows.
+pub fn routes<T, U>(scheduler: Arc<SchedulerServer<T, U>>, tap: &Tap) -> Router
 where
     T: AsLogicalPlan + Clone + Send + Sync + 'static,
     U: AsExecutionPlan + Send + Sync + 'static,
 {
-    get_routes(scheduler).layer(from_fn(correct))
+    get_routes(scheduler).layer(from_fn_with_state(tap.plans(), amend))
 }
 
-/// What is corrected in the body of a response.
+/// What is amended in the body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Correction {
-    Status,
-    KeyOrder,
+enum Endpoint {
+    Jobs,
+    Job,
+    JobConfig,
 }
 
-impl Correction {
-    /// The correction for a path: `/api/jobs`, `/api/job/{job_id}` or `/api/job/{job_id}/config`.
+impl Endpoint {
+    /// The endpoint at `/api/jobs`, `/api/job/{job_id}` or `/api/job/{job_id}/config`.
     fn of(path: &str) -> Option<Self> {
         if path == "/api/jobs" {
-            return Some(Self::Status);
+            return Some(Self::Jobs);
         }
         match path.strip_prefix("/api/job/")?.split_once('/') {
-            None => Some(Self::Status),
-            Some((_, "config")) => Some(Self::KeyOrder),
+            None => Some(Self::Job),
+            Some((_, "config")) => Some(Self::JobConfig),
             Some(_) => None,
         }
     }
 
-    /// The corrected body; `None` if it is right as it is.
-    fn apply(self, body: &[u8]) -> Option<Vec<u8>> {
-        match self {
-            Self::Status => with_cancelled(body),
-            Self::KeyOrder => {
-                let sorted: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(body).ok()?;
-                serde_json::to_vec(&sorted).ok()
+    /// The amended body; `None` if it is not what is expected here, and is passed on.
+    fn amend(self, body: &[u8], plans: &Plans, tree: bool) -> Option<Vec<u8>> {
+        let amended = match self {
+            Self::Jobs => {
+                let mut jobs: Vec<Fields<'_>> = serde_json::from_slice(body).ok()?;
+                for job in &mut jobs {
+                    job.correct_status();
+                    job.add_counts(job.plans(plans).as_deref())?;
+                }
+                serde_json::to_vec(&jobs)
             }
-        }
+            Self::Job => {
+                let mut job: Fields<'_> = serde_json::from_slice(body).ok()?;
+                job.correct_status();
+                let known = job.plans(plans);
+                job.add_counts(known.as_deref())?;
+                if let Some(plans) = known {
+                    job.add_plans(&plans, tree)?;
+                }
+                serde_json::to_vec(&job)
+            }
+            Self::JobConfig => {
+                let sorted: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(body).ok()?;
+                serde_json::to_vec(&sorted)
+            }
+        };
+        amended.ok()
     }
 }
 
-async fn correct(request: Request, next: Next) -> Response {
-    let correction = if request.method() == Method::GET { Correction::of(request.uri().path()) } else { None };
+async fn amend(State(plans): State<Arc<Plans>>, request: Request, next: Next) -> Response {
+    let endpoint = if request.method() == Method::GET { Endpoint::of(request.uri().path()) } else { None };
+    let tree = request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "plan_format=tree"));
     let response = next.run(request).await;
-    let Some(correction) = correction.filter(|_| response.status() == StatusCode::OK) else {
+    let Some(endpoint) = endpoint.filter(|_| response.status() == StatusCode::OK) else {
         return response;
     };
     let (mut parts, body) = response.into_parts();
@@ -86,44 +113,75 @@ async fn correct(request: Request, next: Next) -> Response {
         return Response::from_parts(parts, Body::empty());
     };
     parts.headers.remove(header::CONTENT_LENGTH);
-    let bytes = correction.apply(&bytes).map_or(bytes, Bytes::from);
+    let bytes = endpoint.amend(&bytes, &plans, tree).map_or(bytes, Bytes::from);
     Response::from_parts(parts, Body::from(bytes))
 }
 
-/// The body with cancelled jobs corrected; `None` if it needs no correction.
-fn with_cancelled(body: &[u8]) -> Option<Vec<u8>> {
-    // Almost always absent, and then nothing is parsed.
-    let text = std::str::from_utf8(body).ok().filter(|text| text.contains(STOCK_CANCELLED))?;
-    if let Ok(mut jobs) = serde_json::from_str::<Vec<Fields<'_>>>(text) {
-        jobs.iter_mut().for_each(Fields::correct);
-        serde_json::to_vec(&jobs).ok()
-    } else {
-        let mut job: Fields<'_> = serde_json::from_str(text).ok()?;
-        job.correct();
-        serde_json::to_vec(&job).ok()
-    }
+/// A job that has no plan, as the API shows it: what is added to it is what is added to a job that was never planned.
+pub(crate) fn unplanned(job: &impl Serialize) -> Result<RawJson, serde_json::Error> {
+    let text = serde_json::to_string(job)?;
+    let mut job: Fields<'_> = serde_json::from_str(&text)?;
+    // Numbers and a boolean: they can be serialised.
+    let _ = job.add_counts(None);
+    RawJson::of(&job)
 }
 
 /// A JSON object whose fields keep their order and their text.
 struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
 
-impl Fields<'_> {
-    fn correct(&mut self) {
-        let is = |name: &str, value: &str| {
-            self.0.iter().any(|(key, text)| {
-                key == name && serde_json::from_str::<Cow<'_, str>>(text.get()).is_ok_and(|text| text == value)
-            })
-        };
-        if !(is("status", FAILED) && is("job_status", STOCK_CANCELLED)) {
-            return;
+impl<'a> Fields<'a> {
+    fn get(&self, name: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_ref())
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        self.get(name).and_then(|value| serde_json::from_str(value.get()).ok())
+    }
+
+    /// Replaces a field where it stands, or adds it behind the others.
+    fn set(&mut self, name: &'static str, value: Cow<'a, RawValue>) {
+        match self.0.iter_mut().find(|(key, _)| key == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((Cow::Borrowed(name), value)),
         }
-        for (key, text) in &mut self.0 {
-            if (key == "status" || key == "job_status")
-                && let Ok(cancelled) = serde_json::value::to_raw_value(CANCELLED)
-            {
-                *text = Cow::Owned(cancelled);
+    }
+
+    fn set_value(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) -> Option<()> {
+        self.set(name, Cow::Owned(serde_json::value::to_raw_value(value).ok()?));
+        Some(())
+    }
+
+    fn plans(&self, plans: &Plans) -> Option<Arc<JobPlans>> {
+        plans.get(&self.text("job_id")?)
+    }
+
+    fn correct_status(&mut self) {
+        if self.text("status").as_deref() == Some(FAILED)
+            && self.text("job_status").as_deref() == Some(STOCK_CANCELLED)
+            && let Ok(cancelled) = serde_json::value::to_raw_value(CANCELLED)
+        {
+            self.set("status", Cow::Owned(cancelled.clone()));
+            self.set("job_status", Cow::Owned(cancelled));
+        }
+    }
+
+    fn add_counts(&mut self, plans: Option<&JobPlans>) -> Option<()> {
+        self.set_value("adaptive", &plans.is_some_and(|plans| plans.adaptive))?;
+        self.set_value("replans", &plans.map_or(0, JobPlans::replans))
+    }
+
+    /// Stock's plan is that of the moment: for an adaptive job the one after the latest replan.
+    fn add_plans(&mut self, plans: &JobPlans, tree: bool) -> Option<()> {
+        let latest = self.0.iter().find(|(key, _)| key == "physical_plan").map(|(_, value)| value.clone())?;
+        self.set_value("physical_plan", if tree { &*plans.submitted_tree } else { &*plans.submitted })?;
+        if plans.adaptive {
+            self.set("final_physical_plan", latest);
+            let diverged = plans.diverged();
+            if !diverged.is_empty() {
+                self.set_value("diverged_stages", &*diverged)?;
             }
         }
+        Some(())
     }
 }
 
@@ -162,38 +220,42 @@ impl Serialize for Fields<'_> {
 mod tests {
     use super::*;
 
-    fn corrected(body: &str) -> Option<String> {
-        Correction::Status.apply(body.as_bytes()).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    fn amended(endpoint: Endpoint, body: &str) -> String {
+        String::from_utf8(endpoint.amend(body.as_bytes(), &Plans::default(), false).unwrap()).unwrap()
     }
 
     #[test]
-    fn nothing_but_status_and_config_is_touched() {
-        assert_eq!(Correction::of("/api/jobs"), Some(Correction::Status));
-        assert_eq!(Correction::of("/api/job/06fz"), Some(Correction::Status));
-        assert_eq!(Correction::of("/api/job/06fz/config"), Some(Correction::KeyOrder));
+    fn nothing_but_jobs_and_configuration_is_touched() {
+        assert_eq!(Endpoint::of("/api/jobs"), Some(Endpoint::Jobs));
+        assert_eq!(Endpoint::of("/api/job/06fz"), Some(Endpoint::Job));
+        assert_eq!(Endpoint::of("/api/job/06fz/config"), Some(Endpoint::JobConfig));
         for path in ["/api/job/06fz/stages", "/api/job/06fz/stage/1/dot", "/api/executors", "/"] {
-            assert_eq!(Correction::of(path), None, "{path}");
+            assert_eq!(Endpoint::of(path), None, "{path}");
         }
     }
 
     #[test]
     fn configuration_is_sorted() {
-        let sorted = Correction::KeyOrder.apply(br#"{"b":"2","a\u0041":"1","a":""}"#).unwrap();
-        assert_eq!(String::from_utf8(sorted).unwrap(), r#"{"a":"","aA":"1","b":"2"}"#);
+        let sorted = amended(Endpoint::JobConfig, r#"{"b":"2","a\u0041":"1","a":""}"#);
+        assert_eq!(sorted, r#"{"a":"","aA":"1","b":"2"}"#);
     }
 
     #[test]
     fn a_cancelled_job_is_corrected_and_nothing_else_moves() {
         let body = r#"{"z":1.50,"job_status":"Failed: Cancelled","status":"Failed","a":{"y":1,"b":[ 2 ]}}"#;
-        let expected = r#"{"z":1.50,"job_status":"Cancelled","status":"Cancelled","a":{"y":1,"b":[ 2 ]}}"#;
-        assert_eq!(corrected(body).as_deref(), Some(expected));
-        assert_eq!(corrected(&format!("[{body},{{}}]")), Some(format!("[{expected},{{}}]")));
+        let expected = r#"{"z":1.50,"job_status":"Cancelled","status":"Cancelled","a":{"y":1,"b":[ 2 ]},"adaptive":false,"replans":0}"#;
+        assert_eq!(amended(Endpoint::Job, body), expected);
+        assert_eq!(amended(Endpoint::Jobs, &format!("[{body}]")), format!("[{expected}]"));
     }
 
     #[test]
-    fn a_job_that_merely_mentions_it_stays() {
+    fn a_job_that_merely_mentions_it_stays_failed() {
         let failed = r#"{"status":"Failed","job_status":"Failed: stage 1: Failed: Cancelled by quota"}"#;
-        assert_eq!(corrected(failed).as_deref(), Some(failed));
-        assert_eq!(corrected(r#"{"status":"Failed","job_status":"Failed: no"}"#), None);
+        assert!(amended(Endpoint::Job, failed).starts_with(failed.trim_end_matches('}')));
+    }
+
+    #[test]
+    fn what_is_no_job_passes() {
+        assert_eq!(Endpoint::Job.amend(b"[1]", &Plans::default(), false), None);
     }
 }

@@ -54,7 +54,9 @@ pub async fn start_server_with_listener(
     bus: EventBus,
 ) -> Result<()> {
     if bus.is_enabled() {
-        return serve(listener, create_scheduler(cluster, config, bus).await?).await;
+        let tap = Tap::new(bus);
+        let scheduler = create_scheduler(cluster, config, &tap).await?;
+        return serve(listener, scheduler, tap).await;
     }
     config.validate()?;
     let scheduler: Scheduler = scheduler_process::create_scheduler(cluster, config).await?;
@@ -66,11 +68,7 @@ pub async fn start_server_with_listener(
 /// # Errors
 ///
 /// As stock's `create_scheduler`: an invalid configuration, or a cluster state that can't be initialised.
-pub async fn create_scheduler(
-    cluster: BallistaCluster,
-    config: Arc<SchedulerConfig>,
-    bus: EventBus,
-) -> Result<Scheduler> {
+pub async fn create_scheduler(cluster: BallistaCluster, config: Arc<SchedulerConfig>, tap: &Tap) -> Result<Scheduler> {
     config.validate()?;
     let logical = config.override_logical_codec.clone();
     let physical = config.override_physical_codec.clone();
@@ -78,7 +76,6 @@ pub async fn create_scheduler(
         logical.unwrap_or_else(|| Arc::new(BallistaLogicalExtensionCodec::default())),
         physical.unwrap_or_else(|| Arc::new(BallistaPhysicalExtensionCodec::default())),
     );
-    let tap = Tap::new(bus);
     let mut scheduler = SchedulerServer::new(
         config.scheduler_endpoint(),
         tap.wrap_cluster(cluster),
@@ -94,17 +91,17 @@ pub async fn create_scheduler(
 
 /// Serves a scheduler's gRPC services, REST API and health probes on a listener until it fails.
 ///
-/// As stock's `start_grpc_service_with_listener`, whose routes it composes anew so that the REST API can be corrected
-/// (see [`rest`](crate::rest)).
+/// As stock's `start_grpc_service_with_listener`, whose routes it composes anew so that the REST API can say
+/// what the tap knows (see [`rest`](crate::rest)).
 ///
 /// # Errors
 ///
 /// When the listener fails.
-pub async fn serve(listener: TcpListener, scheduler: Scheduler) -> Result<()> {
+pub async fn serve(listener: TcpListener, scheduler: Scheduler, tap: Tap) -> Result<()> {
     let address = listener.local_addr().map_err(BallistaError::from)?;
     tracing::info!(
         "Ballista Scheduler v{BALLISTA_VERSION} (DataFusion v{DATAFUSION_VERSION}) with event sinks listening on {address}"
     );
-    let service = routes::all(scheduler).into_make_service_with_connect_info::<SocketAddr>();
+    let service = routes::all(scheduler, &tap).into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, service).await.map_err(BallistaError::from)
 }

@@ -6,8 +6,10 @@
 
 use std::path::PathBuf;
 
-use ballista_event_sink::conformance::{sample_cluster, sample_job};
-use ballista_event_sink::event::{DecodeError, Event, EventData, EventKind, Record, StageStatus, TaskStatus};
+use ballista_event_sink::conformance::{sample_cluster, sample_job, sample_plan_revision};
+use ballista_event_sink::event::{
+    DecodeError, Event, EventData, EventKind, PlanChange, Record, StageStatus, TaskStatus,
+};
 
 fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -24,26 +26,31 @@ fn samples() -> String {
     let mut events = sample_cluster();
     events.remove(1);
     events.extend(sample_job("golden", 1));
-    assert!(EventKind::ALL.iter().all(|kind| events.iter().any(|event| event.kind() == *kind)));
+    let sampled = |kind: &EventKind| events.iter().any(|event| event.kind() == *kind);
+    assert!(EventKind::ALL.iter().all(|kind| sampled(kind) || *kind == EventKind::JobPlanRevision));
     events.iter().map(|event| line(event)).collect()
 }
 
 #[test]
 fn records_are_as_they_were() {
-    let path = golden("v1.jsonl");
-    let written = samples();
+    compare_with_golden("v1.jsonl", &samples());
+    compare_with_golden("v1-plan-revision.jsonl", &line(&sample_plan_revision("golden")));
+}
+
+fn compare_with_golden(name: &str, written: &str) {
+    let path = golden(name);
     let frozen = std::fs::read_to_string(&path).unwrap_or_default();
     if written != frozen {
         let new = path.with_extension("jsonl.new");
-        std::fs::write(&new, &written).unwrap();
+        std::fs::write(&new, written).unwrap();
         panic!("records are not as in {}; see {}", path.display(), new.display());
     }
 }
 
 #[test]
 fn what_was_written_is_read_back() {
-    let frozen = std::fs::read_to_string(golden("v1.jsonl")).unwrap();
-    for text in frozen.lines() {
+    let frozen = ["v1.jsonl", "v1-plan-revision.jsonl"].map(|name| std::fs::read_to_string(golden(name)).unwrap());
+    for text in frozen.iter().flat_map(|text| text.lines()) {
         let event = Event::from_json_line(text).unwrap().unwrap();
         assert_eq!(line(&event).trim_end(), text);
     }
@@ -92,6 +99,14 @@ fn unknown_kinds_fields_and_statuses_are_no_errors() {
     let event = Event::from_json_line(text).unwrap().unwrap();
     let EventData::StageEnd(end) = event.data() else { panic!("{event:?}") };
     assert_eq!(end.status, StageStatus::Other("Skipped".into()));
+}
+
+#[test]
+fn an_unknown_change_of_a_plan_is_no_error() {
+    let text = r#"{"ev":"JobPlanRevision","version":1,"data":{"revision":1,"trigger_stage_id":0,"at":1,"plan":"","changes":[{"change":"from_the_future","x":1}]}}"#;
+    let event = Event::from_json_line(text).unwrap().unwrap();
+    let EventData::JobPlanRevision(revision) = event.data() else { panic!("{event:?}") };
+    assert_eq!(revision.changes, [PlanChange::Unknown]);
 }
 
 #[test]

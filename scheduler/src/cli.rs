@@ -51,6 +51,9 @@ pub struct EventArgs {
     /// What happens when a queue is full: drop-newest, drop-oldest, block or block:MILLISECONDS (holds the scheduler up)
     #[arg(long, value_name = "POLICY", default_value_t = OverflowPolicy::default(), env = "BALLISTA_EVENT_QUEUE_POLICY")]
     pub event_queue_policy: OverflowPolicy,
+    /// Record every plan that an adaptive job goes through, with what each replan changed and why
+    #[arg(long, env = "BALLISTA_EVENT_LOG_PLAN_REVISIONS")]
+    pub event_log_plan_revisions: bool,
     /// Seconds that the sinks have to finish when the scheduler is told to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 10, env = "BALLISTA_EVENT_SHUTDOWN_TIMEOUT")]
     pub event_shutdown_timeout: u32,
@@ -107,7 +110,8 @@ impl EventArgs {
         }
         let builder = EventBus::builder()
             .queue_capacity(self.event_queue_capacity as usize)
-            .overflow_policy(self.event_queue_policy);
+            .overflow_policy(self.event_queue_policy)
+            .plan_revisions(self.event_log_plan_revisions);
         Ok(Some(sinks.into_iter().fold(builder, |bus, (name, sink)| bus.sink(name.to_string(), sink))))
     }
 

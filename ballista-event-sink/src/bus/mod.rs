@@ -62,6 +62,7 @@ pub struct EventBus {
 
 struct Inner {
     sinks: Vec<Arc<Queue>>,
+    plan_revisions: bool,
     holds: Arc<Holds>,
 }
 
@@ -74,12 +75,17 @@ impl EventBus {
     /// A bus with no sinks. Emitting into it does nothing, and [`start_server`](crate::start_server) then runs the
     /// stock scheduler as it is.
     pub fn disabled() -> Self {
-        Self { inner: Arc::new(Inner { sinks: Vec::new(), holds: Arc::new(Holds::default()) }) }
+        Self { inner: Arc::new(Inner { sinks: Vec::new(), plan_revisions: false, holds: Arc::new(Holds::default()) }) }
     }
 
     /// Whether anyone listens.
     pub fn is_enabled(&self) -> bool {
         !self.inner.sinks.is_empty()
+    }
+
+    /// Whether plan revisions are wanted; see [`EventBusBuilder::plan_revisions`].
+    pub fn wants_plan_revisions(&self) -> bool {
+        self.inner.plan_revisions
     }
 
     /// Puts an event into the queue of every sink.
@@ -179,6 +185,7 @@ pub enum BuildError {
 pub struct EventBusBuilder {
     capacity: usize,
     policy: OverflowPolicy,
+    plan_revisions: bool,
     pace: Pace,
     sinks: Vec<(String, Box<dyn EventSink>)>,
 }
@@ -188,6 +195,7 @@ impl Default for EventBusBuilder {
         Self {
             capacity: DEFAULT_QUEUE_CAPACITY,
             policy: OverflowPolicy::default(),
+            plan_revisions: false,
             pace: Pace {
                 flush_interval: DEFAULT_FLUSH_INTERVAL,
                 first_retry: DEFAULT_FIRST_RETRY,
@@ -208,6 +216,13 @@ impl EventBusBuilder {
     /// What happens when a queue is full.
     pub fn overflow_policy(mut self, policy: OverflowPolicy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// Whether each plan that an adaptive job goes through is emitted, as JobPlanRevision. Off by default: a plan is
+    /// then rendered at every replan, while the scheduler waits.
+    pub fn plan_revisions(mut self, wanted: bool) -> Self {
+        self.plan_revisions = wanted;
         self
     }
 
@@ -252,7 +267,9 @@ impl EventBusBuilder {
             queues.push(queue);
         }
         let holds = Arc::new(Holds::default());
-        let bus = EventBus { inner: Arc::new(Inner { sinks: queues, holds: Arc::clone(&holds) }) };
+        let bus = EventBus {
+            inner: Arc::new(Inner { sinks: queues, plan_revisions: self.plan_revisions, holds: Arc::clone(&holds) }),
+        };
         Ok((bus, BusGuard::new(workers, holds)))
     }
 }

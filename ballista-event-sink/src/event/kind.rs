@@ -16,6 +16,8 @@ pub enum EventKind {
     TaskEnd,
     /// See [`StageEnd`](super::StageEnd).
     StageEnd,
+    /// See [`JobPlanRevision`](super::JobPlanRevision).
+    JobPlanRevision,
     /// See [`JobEnd`](super::JobEnd).
     JobEnd,
     /// See [`ExecutorRegistered`](super::ExecutorRegistered).
@@ -26,12 +28,13 @@ pub enum EventKind {
 
 impl EventKind {
     /// Every kind, in the order of a job's life.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::JobQueued,
         Self::JobStart,
         Self::StageStart,
         Self::TaskEnd,
         Self::StageEnd,
+        Self::JobPlanRevision,
         Self::JobEnd,
         Self::ExecutorRegistered,
         Self::ExecutorRemoved,
@@ -45,6 +48,7 @@ impl EventKind {
             Self::StageStart => "StageStart",
             Self::TaskEnd => "TaskEnd",
             Self::StageEnd => "StageEnd",
+            Self::JobPlanRevision => "JobPlanRevision",
             Self::JobEnd => "JobEnd",
             Self::ExecutorRegistered => "ExecutorRegistered",
             Self::ExecutorRemoved => "ExecutorRemoved",

@@ -19,6 +19,7 @@ mod executor;
 mod job;
 mod json;
 mod kind;
+mod plan;
 mod record;
 mod stage;
 mod task;
@@ -29,6 +30,7 @@ pub use executor::{ExecutorRegistered, ExecutorRemoved};
 pub use job::{DroppedEvents, JobEnd, JobEndStatus, JobIndex, JobQueued, JobStart};
 pub use json::RawJson;
 pub use kind::EventKind;
+pub use plan::{JobPlanRevision, PlanChange};
 pub use record::{DecodeError, Record, SCHEMA_VERSION};
 pub use stage::{StageEnd, StageStart, StageStatus};
 pub use task::{TaskEnd, TaskEndMetrics, TaskStatus};
@@ -56,6 +58,8 @@ pub enum EventData {
     TaskEnd(TaskEnd),
     /// A stage is Running no more.
     StageEnd(StageEnd),
+    /// A job's plan as submitted, or as a replan left it. Only on request.
+    JobPlanRevision(JobPlanRevision),
     /// A job ended, one way or another. Last of its job.
     JobEnd(Box<JobEnd>),
     /// An executor joined the cluster.
@@ -146,6 +150,7 @@ impl EventData {
             Self::StageStart(_) => EventKind::StageStart,
             Self::TaskEnd(_) => EventKind::TaskEnd,
             Self::StageEnd(_) => EventKind::StageEnd,
+            Self::JobPlanRevision(_) => EventKind::JobPlanRevision,
             Self::JobEnd(_) => EventKind::JobEnd,
             Self::ExecutorRegistered(_) => EventKind::ExecutorRegistered,
             Self::ExecutorRemoved(_) => EventKind::ExecutorRemoved,

@@ -22,16 +22,17 @@ use tonic::service::RoutesBuilder;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 use super::Scheduler;
+use crate::tap::Tap;
 
 /// All routes, gRPC and HTTP.
-pub(super) fn all(scheduler: Scheduler) -> Router {
+pub(super) fn all(scheduler: Scheduler, tap: &Tap) -> Router {
     let scheduler = Arc::new(scheduler);
     let grpc = grpc(&scheduler).fallback(|| async { ErrorBody::new(StatusCode::NOT_FOUND, None) });
     let health = health(Arc::clone(&scheduler));
     let routes = if scheduler.state.config.disable_rest_api {
         grpc.merge(rest_disabled()).merge(health)
     } else {
-        crate::rest::routes(scheduler).merge(grpc).merge(health)
+        crate::rest::routes(scheduler, tap).merge(grpc).merge(health)
     };
     with_version_headers(routes)
 }

@@ -18,7 +18,7 @@ use super::jobs::{Job, Saved};
 use super::stages::aborted_unseen;
 use super::{BoundScheduler, Shared, now_ms};
 use crate::event::{DroppedEvents, Event, EventData, JobEnd, JobEndStatus, JobIndex, RawJson};
-use crate::rest::{CANCELLED, FAILED};
+use crate::rest::{CANCELLED, FAILED, unplanned};
 
 /// The message with which the scheduler aborts a job that a user cancelled.
 const CANCEL_MESSAGE: &str = "Cancelled";
@@ -184,7 +184,7 @@ impl EndedJob {
             stage_plan: None,
         };
         Ok(Responses {
-            job: RawJson::of(&job)?,
+            job: unplanned(&job)?,
             stages: RawJson::of(&QueryStagesResponse { stages: Vec::new() })?,
             config: RawJson::from_string("{}".to_owned())?,
             dot: String::new(),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ballista_core::JobId;
+use ballista_core::serde::protobuf::job_status::Status;
 use ballista_scheduler::planner::DefaultDistributedPlanner;
 use ballista_scheduler::state::execution_graph::{ExecutionGraphBox, StaticExecutionGraph};
 use ballista_scheduler::state::task_manager::JobInfoCache;
@@ -83,6 +84,18 @@ impl Shared {
             }
             self.undecorated.remove(&job_id);
         }
+    }
+}
+
+impl Shared {
+    /// A decorated copy of a graph that is not decorated, if the job is over.
+    pub(super) fn decorated_snapshot(&self, job_id: &str, graph: &ExecutionGraphBox) -> Option<ExecutionGraphBox> {
+        let over = matches!(graph.status().status, Some(Status::Successful(_) | Status::Failed(_)));
+        if !over || self.jobs.is_decorated(job_id) {
+            return None;
+        }
+        let plans = self.plans.get(job_id)?;
+        Some(Box::new(TappedGraph::snapshot(graph.cloned(), plans)))
     }
 }
 

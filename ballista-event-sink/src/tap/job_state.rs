@@ -8,15 +8,12 @@ use ballista_core::serde::protobuf::{JobStatus, job_status::Status};
 use ballista_core::{JobId, JobStatusSubscriber};
 use ballista_scheduler::cluster::{JobState, JobStateEventStream};
 use ballista_scheduler::state::execution_graph::ExecutionGraphBox;
-use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::jobs::Saved;
+use super::plans::JobPlans;
 use super::{Shared, now_ms};
 use crate::event::{JobQueued, JobStart};
-
-/// The root operator of a plan that the adaptive planner runs. Its type is private to the scheduler.
-const ADAPTIVE_ROOT: &str = "AdaptiveDatafusionExec";
 
 pub(super) struct TappedJobState {
     inner: Arc<dyn JobState>,
@@ -54,8 +51,11 @@ impl JobState for TappedJobState {
         graph: &ExecutionGraphBox,
         subscriber: Option<JobStatusSubscriber>,
     ) -> Result<()> {
-        let start = job_start(graph);
+        // Rendered now: nodes of an adaptive plan share state that changes later.
+        let plans = Arc::new(JobPlans::submitted(graph.physical_plan().as_ref()));
+        let start = job_start(graph, &plans);
         self.inner.submit_job(job_id, graph, subscriber).await?;
+        self.shared.plans.add(&start.job_id, plans);
         self.shared.undecorated.add(start.job_id.as_str().into());
         self.shared.jobs.planned(start);
         Ok(())
@@ -79,7 +79,11 @@ impl JobState for TappedJobState {
 
     /// Called for every update, with the graph's lock held, and once more with the final snapshot, without.
     async fn save_job(&self, job_id: &JobId, graph: &ExecutionGraphBox) -> Result<()> {
-        let result = self.inner.save_job(job_id, graph).await;
+        // A job that ended before it could be decorated is kept decorated.
+        let result = match self.shared.decorated_snapshot(job_id.as_str(), graph) {
+            Some(snapshot) => self.inner.save_job(job_id, &snapshot).await,
+            None => self.inner.save_job(job_id, graph).await,
+        };
         // Whether it could be saved or not: the job has ended.
         match &graph.status().status {
             Some(Status::Successful(_)) => self.shared.job_saved(job_id.as_str(), graph, Saved::Succeeded),
@@ -98,6 +102,7 @@ impl JobState for TappedJobState {
     async fn remove_job(&self, job_id: &JobId) -> Result<()> {
         // Its JobEnd may still be reading what is going to be removed.
         self.shared.captures.finished(job_id.as_str()).await;
+        self.shared.plans.forget(job_id.as_str());
         self.inner.remove_job(job_id).await
     }
 
@@ -122,9 +127,8 @@ impl JobState for TappedJobState {
     }
 }
 
-/// What a graph that was just planned says. Rendered now: nodes of an adaptive plan share state that changes later.
-fn job_start(graph: &ExecutionGraphBox) -> JobStart {
-    let plan = graph.physical_plan();
+/// What a graph that was just planned says.
+fn job_start(graph: &ExecutionGraphBox, plans: &JobPlans) -> JobStart {
     JobStart {
         job_id: graph.job_id().to_string(),
         job_name: graph.job_name().to_owned(),
@@ -132,7 +136,7 @@ fn job_start(graph: &ExecutionGraphBox) -> JobStart {
         submitted_at: now_ms(),
         scheduler_id: graph.scheduler_id().map(str::to_owned),
         logical_plan: graph.logical_plan().map(str::to_owned),
-        physical_plan: Some(displayable(plan.as_ref()).indent(false).to_string()),
-        adaptive: plan.name() == ADAPTIVE_ROOT,
+        physical_plan: Some(plans.submitted.to_string()),
+        adaptive: plans.adaptive,
     }
 }

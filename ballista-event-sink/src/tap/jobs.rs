@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bus::EventBus;
-use crate::event::{Event, EventData, JobQueued, JobStart};
+use crate::event::{Event, EventData, JobPlanRevision, JobQueued, JobStart};
 
 /// Jobs that were queued and have not ended.
 pub(super) struct Jobs {
@@ -83,8 +83,24 @@ impl Jobs {
             if let Some(at) = submitted_at {
                 start.submitted_at = at;
             }
+            let submitted = self.submitted_plan(&start);
             self.bus.emit(Event::of_job(Arc::clone(job_id), EventData::JobStart(start)));
+            if let Some(submitted) = submitted {
+                self.bus.emit(Event::of_job(Arc::clone(job_id), EventData::JobPlanRevision(submitted)));
+            }
         }
+    }
+
+    /// Revision 0 of an adaptive job's plan, if revisions are wanted.
+    fn submitted_plan(&self, start: &JobStart) -> Option<JobPlanRevision> {
+        let plan = start.physical_plan.as_ref().filter(|_| start.adaptive && self.bus.wants_plan_revisions())?;
+        Some(JobPlanRevision {
+            revision: 0,
+            trigger_stage_id: None,
+            at: start.submitted_at,
+            plan: plan.clone(),
+            changes: Vec::new(),
+        })
     }
 
     /// Whether the job's JobStart went out, so that more of its events can.
@@ -95,6 +111,11 @@ impl Jobs {
     /// Notes that the job's graph is decorated. False if the job has ended.
     pub(super) fn set_decorated(&self, job_id: &str) -> bool {
         self.lock().get_mut(job_id).map(|job| job.decorated = true).is_some()
+    }
+
+    /// Whether the job's graph is decorated, or the job has ended.
+    pub(super) fn is_decorated(&self, job_id: &str) -> bool {
+        self.lock().get(job_id).is_none_or(|job| job.decorated)
     }
 
     pub(super) fn set_aborted(&self, job_id: &str) {

@@ -24,6 +24,10 @@ impl SchedulerMetricsCollector for TappedMetricsCollector {
     fn record_submitted(&self, job_id: &JobId, queued_at: u64, submitted_at: u64) {
         self.inner.record_submitted(job_id, queued_at, submitted_at);
         self.shared.jobs.start(job_id.as_str(), Some(submitted_at));
+        // The job is in the cache by now. Not needed for its events: what executes it decorates it in time. But a job
+        // that waits for an executor is served with what only its decorator knows.
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move { shared.decorate_waiting(|| shared.running_jobs()).await });
     }
 
     fn record_completed(&self, job_id: &JobId, queued_at: u64, completed_at: u64) {

@@ -31,9 +31,11 @@ mod cluster;
 mod decorate;
 mod executors;
 mod graph;
+mod graph_text;
 mod job_state;
 mod jobs;
 mod metrics;
+mod plans;
 mod stages;
 mod tasks;
 
@@ -48,6 +50,10 @@ use ballista_scheduler::scheduler_server::SchedulerServer;
 use ballista_scheduler::state::task_manager::JobInfoCache;
 use datafusion_proto::logical_plan::AsLogicalPlan;
 use datafusion_proto::physical_plan::AsExecutionPlan;
+
+pub use graph::{ExecutionGraphExt, TappedGraph};
+pub use plans::PlanProvenance;
+pub(crate) use plans::{JobPlans, Plans};
 
 use crate::bus::EventBus;
 use capture::Captures;
@@ -71,6 +77,7 @@ struct Shared {
     undecorated: Undecorated,
     executors: Executors,
     captures: Captures,
+    plans: Arc<Plans>,
 }
 
 /// What the tap needs of the scheduler it is bound to.
@@ -96,6 +103,7 @@ impl Tap {
                 undecorated: Undecorated::default(),
                 executors: Executors::default(),
                 captures: Captures::default(),
+                plans: Arc::default(),
             }),
         }
     }
@@ -124,6 +132,16 @@ impl Tap {
         Arc::new(metrics::TappedMetricsCollector::new(collector, Arc::clone(&self.shared)))
     }
 
+    /// Where the plan of a job comes from, as long as the scheduler remembers the job. `None` for jobs that are unknown,
+    /// or not planned yet.
+    pub fn plan_provenance(&self, job_id: &str) -> Option<PlanProvenance> {
+        self.shared.plans.get(job_id).map(|plans| plans.provenance())
+    }
+
+    pub(crate) fn plans(&self) -> Arc<Plans> {
+        Arc::clone(&self.shared.plans)
+    }
+
     /// Ties the tap to the scheduler that was built with the decorated cluster. Call it before the scheduler serves:
     /// until then no stage and no task is seen, and a job that ends lacks its details.
     ///
@@ -140,7 +158,7 @@ impl Tap {
         let bound = BoundScheduler {
             id: scheduler.scheduler_id.clone(),
             running_jobs: Box::new(move || state.task_manager.get_running_job_cache()),
-            rest: crate::rest::routes(Arc::new(scheduler.clone())),
+            rest: crate::rest::routes(Arc::new(scheduler.clone()), self),
         };
         if self.shared.scheduler.set(bound).is_err() {
             tracing::warn!("event tap is already bound to a scheduler; use one tap for each scheduler");

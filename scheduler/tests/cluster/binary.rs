@@ -84,7 +84,7 @@ async fn query(address: SocketAddr, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn standard_output_is_json_lines_and_nothing_else() {
-    let mut scheduler = Standalone::start(&["--event-sink=stdout"]);
+    let mut scheduler = Standalone::start(&["--event-sink=stdout", "--event-log-plan-revisions"]);
     let stdout = BufReader::new(scheduler.child.stdout.take().unwrap());
     let lines = std::thread::spawn(move || stdout.lines().map(Result::unwrap).collect::<Vec<_>>());
     query(scheduler.address, "to stdout").await;

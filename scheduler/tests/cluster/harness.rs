@@ -12,6 +12,7 @@ use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::protobuf::scheduler_grpc_client::SchedulerGrpcClient;
 use ballista_event_sink::bus::{BusGuard, EventBus, EventBusBuilder, ShutdownReport};
 use ballista_event_sink::server::{Scheduler, create_scheduler, serve};
+use ballista_event_sink::tap::Tap;
 use ballista_event_sink::{Event, EventData, EventKind, EventSink, SinkError, async_trait};
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_executor::new_standalone_executor_from_state;
@@ -145,9 +146,10 @@ impl Setup {
         let recorder = Recorder::default();
         let (bus, guard) = self.bus.sink("recorder", recorder.clone()).build().unwrap();
         let cluster = BallistaCluster::new_from_config(&config).await.unwrap();
-        let scheduler = create_scheduler(cluster, config, bus.clone()).await.unwrap();
-        tokio::spawn(serve(listener, scheduler.clone()));
-        let cluster = Cluster { address, scheduler, bus, guard, recorder };
+        let tap = Tap::new(bus.clone());
+        let scheduler = create_scheduler(cluster, config, &tap).await.unwrap();
+        tokio::spawn(serve(listener, scheduler.clone(), tap.clone()));
+        let cluster = Cluster { address, scheduler, tap, bus, guard, recorder };
         for _ in 0..self.executors {
             start_executor(self.policy, address, self.vcores).await;
         }
@@ -160,6 +162,7 @@ impl Setup {
 pub struct Cluster {
     pub address: SocketAddr,
     pub scheduler: Scheduler,
+    pub tap: Tap,
     pub bus: EventBus,
     pub guard: BusGuard,
     pub recorder: Recorder,

@@ -74,7 +74,7 @@ fn compare(ours: &[Arc<Event>], stock: &[LogRecord], name: &str) {
 
     let EventData::JobEnd(end) = ours.last().unwrap().data() else { panic!("{name}: JobEnd is not last") };
     let stock_end: JobEnd = stock.iter().find(|record| record.ev == "JobEnd").unwrap().decode().unwrap();
-    assert_eq!(end.job.get(), stock_end.job.get(), "{name}: job");
+    compare_jobs(&serde_json::from_str(end.job.get()).unwrap(), &value(&stock_end.job), &start, name);
     assert_eq!(end.stages.get(), stock_end.stages.get(), "{name}: stages");
     assert_eq!(end.config.get(), value(&stock_end.config).to_string(), "{name}: config");
     assert_eq!(end.dot, stock_end.dot, "{name}: dot");
@@ -82,6 +82,19 @@ fn compare(ours: &[Arc<Event>], stock: &[LogRecord], name: &str) {
     assert_eq!(value(&end.status), value(&stock_end.status), "{name}: status");
     assert_eq!((end.queued_at, end.started_at), (stock_end.queued_at, stock_end.started_at), "{name}: times");
     assert!(end.dropped_events.is_empty(), "{name}");
+}
+
+/// Stock's `physical_plan` is that of the moment; ours is the one as submitted, beside the final one. Everything else
+/// of stock's is there, in stock's order, and what is added stands behind it.
+fn compare_jobs(ours: &Value, stock: &Value, start: &Value, name: &str) {
+    let adaptive = start["adaptive"].as_bool().unwrap();
+    for (field, expected) in stock.as_object().unwrap() {
+        let field = if adaptive && field == "physical_plan" { "final_physical_plan" } else { field };
+        assert_eq!(&ours[field], expected, "{name}: job.{field}");
+    }
+    assert_eq!(ours["physical_plan"], start["physical_plan"], "{name}");
+    assert_eq!(ours["adaptive"], start["adaptive"], "{name}");
+    assert_eq!(ours.get("final_physical_plan").is_some(), adaptive, "{name}");
 }
 
 /// Every StageStart has its StageEnd, and every TaskEnd lies between them.
@@ -115,6 +128,7 @@ async fn agrees_with_stock(policy: TaskSchedulingPolicy) {
         for (query, job_id) in run_all(&cluster, adaptive).await {
             let name = format!("{query} ({policy:?}, adaptive {adaptive})");
             let ours = cluster.recorder.of_job(&job_id);
+            assert_eq!(cluster.tap.plan_provenance(&job_id).unwrap().adaptive, adaptive, "{name}");
             compare(&ours, &stock_log(stock.path(), &job_id), &name);
             stages_enclose_tasks(&ours, &name);
         }
