@@ -87,6 +87,7 @@ async fn quickstart(args: Args) -> Result<ExitCode, BoxError> {
     let compression = if args.plain_logs { Compression::None } else { Compression::default() };
     let (watch, mut events) = Watch::new();
     let (bus, guard) = EventBus::builder()
+        .plan_revisions(true)
         .sink("file", FileSink::new(FileSinkConfig::new(&logs).with_compression(compression))?)
         .sink("watch", watch)
         .build()?;

@@ -7,18 +7,19 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Style};
-use ballista_event_sink::event::{JobEndStatus, StageStatus, TaskStatus};
+use ballista_event_sink::event::{JobEndStatus, JobPlanRevision, StageStatus, TaskStatus};
 use ballista_event_sink::sink::BoxError;
 use ballista_event_sink::{Event, EventData, EventKind};
 use flate2::read::MultiGzDecoder;
+use serde::Deserialize;
 
 use crate::Run;
-use crate::jobs::Ending;
+use crate::jobs::{Ending, STORY};
 
 /// Longest cause of a failure that is shown (characters).
 const LONGEST_CAUSE: usize = 100;
 
-const COLUMNS: usize = 8;
+const COLUMNS: usize = 11;
 
 /// The column that has a colour, and the last one whose cells begin at the left: what follows are numbers.
 const OUTCOME: usize = 2;
@@ -37,8 +38,19 @@ pub(crate) struct Row {
     millis: u64,
     bytes: u64,
     path: PathBuf,
+    provenance: Provenance,
+    revisions: Vec<JobPlanRevision>,
     /// Whether the log tells all, from the job's first event to its last.
     whole: bool,
+}
+
+/// Where the job's plan comes from, in the REST response that its JobEnd holds.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Provenance {
+    adaptive: bool,
+    replans: u32,
+    diverged_stages: Vec<u32>,
 }
 
 /// Reads a log.
@@ -55,6 +67,7 @@ pub(crate) fn read(path: &Path) -> Result<Row, BoxError> {
     let mut tasks = 0;
     let mut task_error = None;
     let mut rows_of_stages = BTreeMap::<u32, u64>::new();
+    let mut revisions = Vec::new();
     let mut end = None;
     for line in BufReader::new(plain).lines() {
         // A kind that this version doesn't know is no error: a later one may have written the log.
@@ -73,6 +86,7 @@ pub(crate) fn read(path: &Path) -> Result<Row, BoxError> {
                     task_error = Some(error.clone());
                 }
             }
+            EventData::JobPlanRevision(revision) => revisions.push(revision.clone()),
             EventData::JobEnd(job) => end = Some(job.clone()),
             _ => {}
         }
@@ -92,6 +106,8 @@ pub(crate) fn read(path: &Path) -> Result<Row, BoxError> {
         millis: end.completed_at.saturating_sub(end.queued_at),
         bytes,
         path: path.to_owned(),
+        provenance: serde_json::from_str(end.job.get())?,
+        revisions,
         whole: begins && last == Some(EventKind::JobEnd) && end.dropped_events.is_empty(),
     })
 }
@@ -134,7 +150,10 @@ impl Row {
 
 /// The table, where the logs are, and what to do with one.
 pub(crate) fn render(rows: &[Row], logs: &Path) -> String {
-    let mut cells = vec![["JOB", "ID", "OUTCOME", "STAGES", "TASKS", "ROWS", "MS", "LOG"].map(String::from)];
+    let mut cells = vec![
+        ["JOB", "ID", "OUTCOME", "STAGES", "TASKS", "ROWS", "MS", "ADAPTIVE", "REPLANS", "DIVERGED", "LOG"]
+            .map(String::from),
+    ];
     let mut styles = vec![Style::new().bold()];
     for row in rows {
         let (outcome, colour) = match row.ending() {
@@ -151,6 +170,9 @@ pub(crate) fn render(rows: &[Row], logs: &Path) -> String {
             row.tasks.to_string(),
             row.rows.map_or_else(|| "-".to_owned(), |rows| rows.to_string()),
             row.millis.to_string(),
+            if row.provenance.adaptive { "yes" } else { "no" }.to_owned(),
+            row.provenance.replans.to_string(),
+            row.provenance.diverged_stages.len().to_string(),
             format!("{:.1} kB", row.bytes as f64 / 1000.0),
         ]);
         styles.push(colour.on_default());
@@ -192,9 +214,29 @@ fn write_all(
             writeln!(text, "{:?} failed: {cause}", row.name)?;
         }
     }
+    if let Some(row) = rows.iter().filter(|row| row.name == STORY).find(|row| row.revisions.len() > 1) {
+        tell(text, row)?;
+    }
     writeln!(text, "\nAll of this was read from the event logs in {}", logs.display())?;
     if let Some(row) = rows.iter().max_by_key(|row| row.tasks) {
         writeln!(text, "To see what happened in {}, type:\n\n    {}", row.name, next_line(&row.path))?;
+    }
+    Ok(())
+}
+
+/// How a plan came to be what it was, replan by replan.
+fn tell(text: &mut String, row: &Row) -> std::fmt::Result {
+    writeln!(text, "\nThe plan of {:?}, as adaptive planning changed it:", row.name)?;
+    for revision in &row.revisions {
+        match revision.trigger_stage_id {
+            None => writeln!(text, "  revision {}: as submitted", revision.revision)?,
+            Some(stage) => writeln!(text, "  revision {}, since stage {stage} completed:", revision.revision)?,
+        }
+        for change in &revision.changes {
+            let change = change.to_string();
+            let end = change.char_indices().nth(LONGEST_CAUSE).map_or(change.len(), |(end, _)| end);
+            writeln!(text, "    - {}", &change[..end])?;
+        }
     }
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! Plan revisions: what the adaptive planner made of a job's plan, replan by replan.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// A job's plan as it was submitted, or as a replan left it. Recorded only on request, and only for adaptive jobs.
@@ -103,4 +105,60 @@ pub enum PlanChange {
     /// A change that this version doesn't know.
     #[serde(other)]
     Unknown,
+}
+
+/// One line, for people.
+impl fmt::Display for PlanChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with_mode = |operator: &str, mode: &Option<String>| match mode {
+            Some(mode) => format!("{operator} {mode}"),
+            None => operator.to_owned(),
+        };
+        let stage =
+            |stage_id: &Option<u32>| stage_id.map_or_else(|| "no stage yet".to_owned(), |id| format!("stage {id}"));
+        match self {
+            Self::JoinResolved { operator, mode, join_type_before, join_type_after } => {
+                write!(f, "join decided: {}, {join_type_after}", with_mode(operator, mode))?;
+                if join_type_before != join_type_after {
+                    write!(f, " (was {join_type_before}, sides swapped)")?;
+                }
+                Ok(())
+            }
+            Self::JoinChanged {
+                operator_before,
+                operator_after,
+                mode_before,
+                mode_after,
+                join_type_before,
+                join_type_after,
+            } => write!(
+                f,
+                "join changed: {}, {join_type_before} became {}, {join_type_after}",
+                with_mode(operator_before, mode_before),
+                with_mode(operator_after, mode_after)
+            ),
+            Self::Pruned { operator, replaced_by } => {
+                write!(f, "cut off as empty: everything from {operator} down, {replaced_by} instead")
+            }
+            Self::Coalesced { stage_id, partitions, of } => {
+                write!(f, "partitions coalesced: {partitions} of {of} ({})", stage(stage_id))
+            }
+            Self::ExchangeAdded { plan_id, partitioning } => {
+                write!(f, "exchange {plan_id} added: {partitioning}")
+            }
+            Self::ExchangeDropped { plan_id, stage_id } => {
+                write!(f, "exchange {plan_id} dropped ({})", stage(stage_id))
+            }
+            Self::BroadcastChosen { plan_id, stage_id } => {
+                write!(f, "exchange {plan_id} is broadcast ({})", stage(stage_id))
+            }
+            Self::BroadcastDemoted { plan_id, stage_id } => {
+                write!(f, "exchange {plan_id} is broadcast no more ({})", stage(stage_id))
+            }
+            Self::Other { before: Some(before), after: Some(after) } => write!(f, "{before} became {after}"),
+            Self::Other { before: Some(before), after: None } => write!(f, "gone: {before}"),
+            Self::Other { before: None, after: Some(after) } => write!(f, "new: {after}"),
+            Self::Other { before: None, after: None } | Self::Unknown => f.write_str("a change of no known kind"),
+        }
+    }
 }
