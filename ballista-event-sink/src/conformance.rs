@@ -246,6 +246,7 @@ pub fn sample_plan_revision(job_id: &str) -> Arc<Event> {
         mode: Some("CollectLeft".to_owned()),
         join_type_before: "Inner".to_owned(),
         join_type_after: "Inner".to_owned(),
+        swapped: false,
     };
     let revision = JobPlanRevision {
         revision: 1,

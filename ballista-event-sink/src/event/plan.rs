@@ -33,8 +33,10 @@ pub enum PlanChange {
         mode: Option<String>,
         /// The type of join that was asked for, such as `Inner`.
         join_type_before: String,
-        /// The type of join that was chosen: another one when the sides were swapped.
+        /// The type of join that was chosen: another one when the sides of an outer join were swapped.
         join_type_after: String,
+        /// Whether its sides were swapped: what was the right input is the left one now.
+        swapped: bool,
     },
     /// A join that had been decided was decided anew, or its sides were swapped.
     JoinChanged {
@@ -50,6 +52,8 @@ pub enum PlanChange {
         join_type_before: String,
         /// The type of join after.
         join_type_after: String,
+        /// Whether its sides were swapped: what was the right input is the left one now.
+        swapped: bool,
     },
     /// A part of the plan yields no rows, and was cut off.
     Pruned {
@@ -117,12 +121,12 @@ impl fmt::Display for PlanChange {
         let stage =
             |stage_id: &Option<u32>| stage_id.map_or_else(|| "no stage yet".to_owned(), |id| format!("stage {id}"));
         match self {
-            Self::JoinResolved { operator, mode, join_type_before, join_type_after } => {
+            Self::JoinResolved { operator, mode, join_type_before, join_type_after, swapped } => {
                 write!(f, "join decided: {}, {join_type_after}", with_mode(operator, mode))?;
                 if join_type_before != join_type_after {
-                    write!(f, " (was {join_type_before}, sides swapped)")?;
+                    write!(f, " (was {join_type_before})")?;
                 }
-                Ok(())
+                f.write_str(if *swapped { ", sides swapped" } else { "" })
             }
             Self::JoinChanged {
                 operator_before,
@@ -131,11 +135,13 @@ impl fmt::Display for PlanChange {
                 mode_after,
                 join_type_before,
                 join_type_after,
+                swapped,
             } => write!(
                 f,
-                "join changed: {}, {join_type_before} became {}, {join_type_after}",
+                "join changed: {}, {join_type_before} became {}, {join_type_after}{}",
                 with_mode(operator_before, mode_before),
-                with_mode(operator_after, mode_after)
+                with_mode(operator_after, mode_after),
+                if *swapped { ", sides swapped" } else { "" }
             ),
             Self::Pruned { operator, replaced_by } => {
                 write!(f, "cut off as empty: everything from {operator} down, {replaced_by} instead")

@@ -81,10 +81,7 @@ impl<'a> Comparison<'a> {
     /// The sides of a join may have been swapped: each input is compared with the one that looks more like it.
     fn children(&mut self, before: &'a PlanTree, after: &'a PlanTree) {
         match (&before.children[..], &after.children[..]) {
-            ([left, right], [new_left, new_right])
-                if alike(left, new_right) + alike(right, new_left)
-                    > alike(left, new_left) + alike(right, new_right) =>
-            {
+            ([left, right], [new_left, new_right]) if is_swapped(before, after) => {
                 self.compare(left, new_right);
                 self.compare(right, new_left);
             }
@@ -105,6 +102,7 @@ impl<'a> Comparison<'a> {
             |node: &PlanTree, name| node.attribute(name).map(|text| text.split(' ').next().unwrap_or(text).to_owned());
         let join_type = |node: &PlanTree| text(node, "join_type").unwrap_or_default();
         let (join_type_before, join_type_after) = (join_type(before), join_type(after));
+        let swapped = is_swapped(before, after);
         let undecided = (before.name == UNDECIDED_JOIN, after.name == UNDECIDED_JOIN);
         match undecided {
             (true, true) => {
@@ -118,10 +116,13 @@ impl<'a> Comparison<'a> {
                 mode: text(after, "mode"),
                 join_type_before,
                 join_type_after,
+                swapped,
             }),
             _ => {
                 let (mode_before, mode_after) = (text(before, "mode"), text(after, "mode"));
-                if (&before.name, &mode_before, &join_type_before) != (&after.name, &mode_after, &join_type_after) {
+                let changed =
+                    (&before.name, &mode_before, &join_type_before) != (&after.name, &mode_after, &join_type_after);
+                if changed || swapped {
                     self.changes.push(PlanChange::JoinChanged {
                         operator_before: before.name.clone(),
                         operator_after: after.name.clone(),
@@ -129,6 +130,7 @@ impl<'a> Comparison<'a> {
                         mode_after,
                         join_type_before,
                         join_type_after,
+                        swapped,
                     });
                 } else if before.line != after.line {
                     self.changes
@@ -249,6 +251,16 @@ fn coalesced(exchange: &PlanTree) -> Option<PlanChange> {
     })
 }
 
+/// Whether the two inputs of an operator changed places.
+fn is_swapped(before: &PlanTree, after: &PlanTree) -> bool {
+    match (&before.children[..], &after.children[..]) {
+        ([left, right], [new_left, new_right]) => {
+            alike(left, new_right) + alike(right, new_left) > alike(left, new_left) + alike(right, new_right)
+        }
+        _ => false,
+    }
+}
+
 /// How many leaves and exchanges two plans have in common.
 fn alike(one: &PlanTree, other: &PlanTree) -> usize {
     let marks = |plan: &PlanTree| {
@@ -309,6 +321,7 @@ mod tests {
                     mode: Some("CollectLeft".into()),
                     join_type_before: "Left".into(),
                     join_type_after: "Right".into(),
+                    swapped: true,
                 },
             ]
         );

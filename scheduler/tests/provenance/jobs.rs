@@ -331,12 +331,11 @@ async fn a_final_plan_that_did_not_run() {
         .replace("l_extendedprice * (1 - l_discount)", "l_extendedprice * 0")
         .replace("order by s_suppkey", "order by s_suppkey desc");
     let cluster = cluster(PushStaged).await;
-    for adaptive in [true, false] {
-        let name = format!("sorted-{adaptive}");
+    let run_sorted = async |name: &str, adaptive: &str| {
         let settings = [
-            ("ballista.planner.adaptive.enabled", if adaptive { "true" } else { "false" }),
+            ("ballista.planner.adaptive.enabled", adaptive),
             ("datafusion.execution.target_partitions", "4"),
-            ("ballista.job.name", name.as_str()),
+            ("ballista.job.name", name),
         ];
         let client = cluster.client(&settings).await;
         let batches = client.sql(&sql).await.unwrap().collect().await.unwrap();
@@ -344,20 +343,29 @@ async fn a_final_plan_that_did_not_run() {
             .iter()
             .flat_map(|batch| batch.column(0).as_primitive::<Int64Type>().values().iter().copied())
             .collect();
-        let descending = keys.iter().rev().is_sorted();
-        println!("adaptive {adaptive}: {} rows, in descending order: {descending}", keys.len());
-        let job_id = cluster.recorder.job_ended(&name).await;
+        assert_eq!(keys.len(), 100);
+        let job_id = cluster.recorder.job_ended(name).await;
         let job: Value = serde_json::from_str(job_end(&cluster.recorder.of_job(&job_id)).job.get()).unwrap();
-        if !adaptive {
-            assert!(descending);
-            assert!(job.get("diverged_stages").is_none());
-            continue;
-        }
-        assert_eq!(job["diverged_stages"], serde_json::json!([0]));
-        assert!(!descending, "no longer wrong");
+        (keys.iter().rev().is_sorted(), job)
+    };
+    let (descending, job) = run_sorted("static", "false").await;
+    assert!(descending);
+    assert!(job.get("diverged_stages").is_none());
+
+    // It depends on which of two stages completes first, so it may take some runs.
+    let mut seen = false;
+    for run in 0..30 {
+        let (descending, job) = run_sorted(&format!("adaptive-{run}"), "true").await;
+        let Some(diverged) = job.get("diverged_stages") else { continue };
+        println!("run {run}: stages {diverged} diverged, rows in descending order: {descending}");
+        assert_eq!(diverged, &serde_json::json!([0]));
+        assert!(!descending);
         let plan = job["final_physical_plan"].as_str().unwrap();
         let (above, below) = plan.split_once("stage_id=0, ").unwrap();
         assert!(!above.contains("SortExec") && below.contains("SortExec"), "{plan}");
+        seen = true;
+        break;
     }
+    assert!(seen, "the planner does it no longer");
     assert!(cluster.shutdown().await.is_clean());
 }
