@@ -315,7 +315,11 @@ impl ExecutionGraph for TappedGraph {
         let mut failure = None;
         for statuses in by_stage(task_statuses) {
             match self.update(executor, statuses, max_task_failures, max_stage_failures) {
-                Ok(more) => events.extend(more),
+                // A job fails once, however many of its stages do.
+                Ok(more) => {
+                    let failed = events.iter().any(is_failure);
+                    events.extend(more.into_iter().filter(|event| !(failed && is_failure(event))));
+                }
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
@@ -438,6 +442,10 @@ impl fmt::Debug for TappedGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         graph_text::write(&self.inner, f)
     }
+}
+
+fn is_failure(event: &QueryStageSchedulerEvent) -> bool {
+    matches!(event, QueryStageSchedulerEvent::JobRunningFailed { .. })
 }
 
 /// The statuses of each stage, stages in the order in which they come.

@@ -1,7 +1,8 @@
 //! Taking a batch of task statuses stage by stage does to a real graph what taking it whole does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ballista_core::config::TaskSchedulingPolicy::PullStaged;
 use ballista_core::object_store::session_config_with_s3_support;
@@ -149,7 +150,8 @@ fn picture(graph: &ExecutionGraphBox, events: Vec<String>) -> Picture {
     });
     Picture {
         status: match &graph.status().status {
-            Some(ballista_core::serde::protobuf::job_status::Status::Failed(failed)) => failed.error.clone(),
+            // Of several stages that fail at once, which one is named depends on the order of a hash table.
+            Some(ballista_core::serde::protobuf::job_status::Status::Failed(_)) => "failed".to_owned(),
             status => format!("{:?}", status.as_ref().map(std::mem::discriminant)),
         },
         stages: stages.collect(),
@@ -167,6 +169,8 @@ fn name(event: &QueryStageSchedulerEvent) -> &'static str {
         _ => "other",
     }
 }
+
+static BATCHES_OF_SEVERAL_STAGES: AtomicUsize = AtomicUsize::new(0);
 
 /// Drives a graph with the dice until they are used up or the job has ended.
 fn drive(mut graph: ExecutionGraphBox, dice: &[u8], whole: bool) -> Picture {
@@ -189,6 +193,8 @@ fn drive(mut graph: ExecutionGraphBox, dice: &[u8], whole: bool) -> Picture {
             }
         }
         let batches = if whole {
+            let stages: BTreeSet<u32> = batch.iter().map(|status| status.stage_id).collect();
+            BATCHES_OF_SEVERAL_STAGES.fetch_add(usize::from(stages.len() > 1), Ordering::Relaxed);
             vec![batch]
         } else {
             let mut stages: BTreeMap<u32, Vec<TaskStatus>> = BTreeMap::new();
@@ -202,6 +208,8 @@ fn drive(mut graph: ExecutionGraphBox, dice: &[u8], whole: bool) -> Picture {
             names.extend(graph.update_task_status(&executor, batch, 4, 4).unwrap().iter().map(name));
         }
         names.sort_unstable();
+        // As the decorator does: a job fails once, however many of its stages do.
+        names.dedup_by(|one, other| one == other && *one == "failed");
         told.push(names.join(" "));
         if names.contains(&"failed") || names.contains(&"finished") {
             break;
@@ -216,11 +224,10 @@ async fn stage_by_stage_is_as_whole() {
     let mut setup = Setup::new(PullStaged);
     setup.executors = 0;
     let cluster = setup.start().await;
-    let mut runner = TestRunner::new(Config { cases: 12, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 8, failure_persistence: None, ..Config::default() });
     let handle = tokio::runtime::Handle::current();
     let dice = proptest::collection::vec(any::<u8>(), 50..400);
     let cluster = &cluster;
-    let mut ended = 0;
     tokio::task::block_in_place(|| {
         let result = runner.run(&dice, |dice| {
             let pairs = handle
@@ -234,7 +241,6 @@ async fn stage_by_stage_is_as_whole() {
             Ok(())
         });
         result.unwrap();
-        ended += 1;
     });
-    assert_eq!(ended, 1);
+    assert!(BATCHES_OF_SEVERAL_STAGES.load(Ordering::Relaxed) > 20, "there was something to split");
 }
